@@ -1905,6 +1905,46 @@ START_TEST(generic_kernels_stand_in_for_one_that_is_built) {
 }
 END_TEST
 
+static uint32_t cast(uint32_t a, unsigned dtype) {
+	const struct op_attr attr = { .dtype = (uint8_t)dtype };
+	struct fault f = { 0 };
+	uint32_t node;
+
+	ck_assert_int_eq(graph_op(st.graph, OP_cast, 1, &a, &attr, 0, &node, &f), 0);
+	return node;
+}
+
+/* Beside the engine's thread, also for maps, where no interpreter has all their types; for those that interpreters run nothing is. */
+START_TEST(what_stands_in_is_made_where_something_is_to) {
+	struct plan *p;
+	struct buffer *a;
+
+	open_interpreter(INTERPRETER_AUTO, NULL, false);
+	if (!device_traits(st.device)->f64) {
+		close_stage();
+		return;
+	}
+	a = client_array(N, 1, 0.5f);
+	output(chain(leaf(a), leaf(a), 5));
+	p = plan_of_graph();
+	exec_stand_in(st.exec, device_traits(st.device), p);
+	ck_assert(!p->stand_in_made);
+	plan_unref(p);
+	graph_reset(st.graph);
+	output(op(OP_exp, cast(cast(leaf(a), DTYPE_i8), DTYPE_f64), GRAPH_NONE));
+	p = plan_of_graph();
+	ck_assert_uint_eq(p->steps, 1);
+	exec_stand_in(st.exec, device_traits(st.device), p);
+	ck_assert(p->stand_in_made);
+	ck_assert_ptr_nonnull(p->stand_in);
+	ck_assert_uint_gt(p->stand_in->steps, 1);
+	plan_unref(p);
+	graph_reset(st.graph);
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
 /* Steps that no interpreter runs wait as ever, in the order of their lane. */
 START_TEST(interpreted_steps_and_others_are_one_run) {
 	struct buffer *a, *out;
@@ -3217,6 +3257,7 @@ static void add_interpreters(TCase *c) {
 		tcase_add_test(c, who_comes_once_all_is_prepared_waits_for_no_build);
 	tcase_add_test(c, what_is_always_interpreted_builds_nothing_else);
 	tcase_add_loop_test(c, generic_kernels_stand_in_for_one_that_is_built, 0, 2);
+	tcase_add_test(c, what_stands_in_is_made_where_something_is_to);
 	tcase_add_test(c, interpreted_steps_and_others_are_one_run);
 	tcase_add_test(c, a_kernel_that_does_not_build_is_interpreted);
 	tcase_add_loop_test(c, interpreted_runs_of_several_lanes_are_one_launch, 0, 2);
