@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from collections import namedtuple
 
 from . import _core
@@ -59,11 +60,11 @@ def _together(arrays):
 def _whole(axis, what):
     if not isinstance(axis, int) and not hasattr(axis, "__index__"):
         raise TypeError(f"{what}: the axis is {axis!r}, not an integer")
-    return axis
+    return operator.index(axis)
 
 
 def _axis(axis, ndim, what):
-    _whole(axis, what)
+    axis = _whole(axis, what)
     if not -ndim <= axis < ndim:
         raise IndexError(f"{what}: axis {axis} is out of bounds for an array of {ndim} axes")
     return axis % ndim

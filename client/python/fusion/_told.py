@@ -34,6 +34,8 @@ def told(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             tell(e, function, name, args, named)
             raise
     call.__name__ = name
+    if not function.__qualname__.endswith("." + function.__name__):
+        call.__qualname__ = name       # a function is pickled by it, an alias too
     return call
 
 

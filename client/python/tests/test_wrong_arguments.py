@@ -5,6 +5,7 @@ import inspect
 import itertools
 import math
 import os
+import pickle
 import re
 
 import pytest
@@ -304,3 +305,20 @@ def test_a_value_that_is_none_is_told(dtype):
 def test_what_is_apart_is_there():
     names = {name for _, name, _ in public()}
     assert {n for n, why in APART.items() if why} <= names and {f for f, _ in TAKEN} <= names
+
+
+@pytest.mark.parametrize("name", "max amax amin around asanyarray concat trapz sum".split())
+def test_functions_are_pickled_by_the_name_that_they_are_called_by(name):
+    function = getattr(fnp, name)
+    assert pickle.loads(pickle.dumps(function)) is function and function.__name__ == name
+
+
+def test_an_axis_is_what_is_an_index():
+    class One:
+        def __index__(self):
+            return 1
+
+    x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
+    for axis in (One(), xp.asarray(1), (One(),)):
+        assert xp.sum(x, axis=axis).tolist() == [3, 7]
+    assert xp.concat([x, x], axis=One()).shape == (2, 4) and xp.expand_dims(x, axis=One()).shape == (2, 1, 2)
