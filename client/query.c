@@ -294,17 +294,30 @@ static int ask_made(struct recording *r, struct request *q, unsigned count, stru
 	return failed ? failed : add_before(a, before, "the run that made the arrays");
 }
 
+/* Room for a question, behind all that was submitted: the handles of its operands are known there. While either is waited for others may submit more. */
+static int room_behind(struct recording *r, struct request **requestp) {
+	struct fusion_context *c = r->context;
+
+	for (;;) {
+		uint64_t seq = c->stream.seq;
+		int failed = wait_accepted(c, seq, &r->fault);
+
+		if (!failed)
+			failed = stream_room_to_wait(c, requestp, &r->fault);
+		if (failed || seq == c->stream.seq)
+			return failed;
+		stream_forgo(c, *requestp);
+	}
+}
+
 static int explain(
 	struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
 	uint32_t operations, outputs, before;
 	struct wire_writer *w;
 	struct request *q;
-	int failed =
-		wait_accepted(c, c->stream.seq, &r->fault); /* the operands' handles must be known there */
+	int failed = room_behind(r, &q);
 
-	if (!failed)
-		failed = stream_room_to_wait(c, &q, &r->fault);
 	if (failed)
 		return failed;
 	operations = mark_pending(c, count, value, &outputs);
@@ -424,10 +437,8 @@ static int ask_pair(struct recording *r, unsigned count, struct value *const *va
 	uint32_t operations, outputs;
 	struct wire_writer *w;
 	struct request *q;
-	int failed = wait_accepted(c, c->stream.seq, &r->fault);
+	int failed = room_behind(r, &q);
 
-	if (!failed)
-		failed = stream_room_to_wait(c, &q, &r->fault);
 	if (failed)
 		return failed;
 	operations = mark_pending(c, count, value, &outputs);
