@@ -226,11 +226,36 @@ static int ask_at(struct recording *r, struct request *q, const struct place *pl
 	return failed;
 }
 
-/* Asked of those of a list that are marked. While the daemon is waited for, other threads may send and release them. */
+/* Holds what the marked ones of a list name by handles; returns how many. held NULL: counts them. */
+static uint32_t hold_named(const struct value_list *l, struct value **held) {
+	uint32_t count = 0;
+
+	for (const struct value *v = l->first; v; v = v->next)
+		for (unsigned i = 0; v->needed && i < v->arity; i++) {
+			if (!v->in[i]->handle)
+				continue;
+			if (held) {
+				value_hold(v->in[i]);
+				held[count] = v->in[i];
+			}
+			count++;
+		}
+	return count;
+}
+
+/*
+ * Asked of those of a list that are marked. While the daemon is waited for, other threads may send and release them; what they name stays, since a large question
+ * is read when another one of the user is answered.
+ */
 static int ask_with_places(struct recording *r, struct request *q, const struct value_list *l, uint32_t operations, struct answer *a) {
 	struct place *place = value_list_places(l, operations);
-	int failed = ask_at(r, q, place, operations, a);
+	struct value **held = calloc(hold_named(l, NULL) + 1u, sizeof *held);
+	uint32_t count = held ? hold_named(l, held) : 0;
+	int failed = ask_at(r, q, held ? place : NULL, operations, a);
 
+	while (count)
+		value_unhold(r->context, held[--count]);
+	free(held);
 	free(place);
 	return failed;
 }

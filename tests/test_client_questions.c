@@ -1,6 +1,7 @@
 /* What libfusion asks the daemon about plans: explain, opportunities, can_fuse. */
 #include "client/fusion.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -171,5 +172,54 @@ START_TEST(what_is_asked_for_is_a_sum_of_names) {
 }
 END_TEST
 
-RUN_TESTS("client_questions", what_is_asked_for_is_a_sum_of_names, questions_are_answered, what_was_sent_before_is_told_with_a_plan,
+static void *explain_it(void *array) {
+	fusion_array *one = array;
+
+	return fusion_explain(context, 1, &one, 0);
+}
+
+/* Releases go with a batch. */
+static void submit_one(fusion_array *x) {
+	fusion_array *y = fusion_tanh(x);
+
+	ck_assert(!fusion_wait(y));
+	fusion_release(y);
+}
+
+/* The daemon may read the question late, and batches that come behind it before. */
+START_TEST(what_a_question_names_is_released_behind_its_answer) {
+	fusion_array *x, *named, *y;
+	pthread_t asks;
+	uint64_t before;
+	void *text;
+
+	open_context();
+	x = vector(3, 0);
+	named = fusion_exp(x);
+	ck_assert(!fusion_wait(named));
+	y = fusion_tanh(named);
+	fusion_release(named);
+	before = fake.releases;
+	fake_hold(1);
+	ck_assert_int_eq(pthread_create(&asks, NULL, explain_it, y), 0);
+	while (!atomic_load(&fake.holding))
+		sched_yield();
+	fake_held();
+	/* What alone needed the array goes with the first. */
+	submit_one(x);
+	submit_one(y);
+	ck_assert_uint_le(fake.releases, before + 1);
+	fake_let_go();
+	ck_assert_int_eq(pthread_join(asks, &text), 0);
+	ck_assert_msg(text != NULL, "%s", fusion_error());
+	free(text);
+	submit_one(x);
+	ck_assert_uint_ge(fake.releases, before + 2);
+	fusion_release(y);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+RUN_TESTS("client_questions", what_a_question_names_is_released_behind_its_answer, what_is_asked_for_is_a_sum_of_names, questions_are_answered, what_was_sent_before_is_told_with_a_plan,
 	what_went_with_a_full_batch_cannot_be_asked_about_as_a_pair, questions_about_what_failed_tell_the_first_error)
