@@ -161,16 +161,8 @@ bool interpret_all_maps(const struct plan *plan) {
 	return true;
 }
 
-/* Then nothing stands in for any. */
-static bool all_run_as_code(const struct plan *p, const struct traits *t) {
-	for (uint32_t i = 0; i < p->steps; i++)
-		if (!runs_as_code(p->step[i].kernel, t))
-			return false;
-	return true;
-}
-
 void exec_stand_in(const struct exec *x, const struct traits *t, struct plan *p) {
-	if (x->interpreter_mode == INTERPRETER_ALWAYS || (x->interpreter_mode == INTERPRETER_AUTO && !all_run_as_code(p, t)))
+	if (x->interpreter_mode == INTERPRETER_ALWAYS || x->interpreter_mode == INTERPRETER_AUTO)
 		stand_in(p, t);
 }
 
