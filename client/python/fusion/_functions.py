@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
 from collections import namedtuple
 
 from . import _core
@@ -57,14 +56,9 @@ def _together(arrays):
     return [a if a.dtype is dtype else _core.cast(a, dtype) for a in arrays]
 
 
-def _whole(axis, what):
-    if not isinstance(axis, int) and not hasattr(axis, "__index__"):
-        raise TypeError(f"{what}: the axis is {axis!r}, not an integer")
-    return operator.index(axis)
-
-
 def _axis(axis, ndim, what):
-    axis = _whole(axis, what)
+    if not isinstance(axis, int):
+        axis = whole(axis, f"{what}: the axis")
     if not -ndim <= axis < ndim:
         raise IndexError(f"{what}: axis {axis} is out of bounds for an array of {ndim} axes")
     return axis % ndim
@@ -745,7 +739,8 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """The sum of x1 * x2 over an axis."""
     _numeric(x1, "vecdot")
     _numeric(x2, "vecdot")
-    if not -builtins.min(x1.ndim, x2.ndim) <= _whole(axis, "vecdot") <= -1:
+    axis = whole(axis, "vecdot: the axis")
+    if not -builtins.min(x1.ndim, x2.ndim) <= axis <= -1:
         raise IndexError(f"vecdot: axis {axis} is not an axis of both, counted from the end")
     if x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(f"vecdot: the shapes {x1.shape} and {x2.shape} differ along axis {axis}")

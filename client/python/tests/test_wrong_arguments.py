@@ -321,4 +321,5 @@ def test_an_axis_is_what_is_an_index():
     x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
     for axis in (One(), xp.asarray(1), (One(),)):
         assert xp.sum(x, axis=axis).tolist() == [3, 7]
+    assert xp.vecdot(x, x, axis=xp.asarray(-1)).tolist() == [5, 25]
     assert xp.concat([x, x], axis=One()).shape == (2, 4) and xp.expand_dims(x, axis=One()).shape == (2, 1, 2)

@@ -9,7 +9,7 @@ from .._array import Array as _Array
 from .._einsum import einsum
 from .._ufunc import array_of as _array
 from .._store import stored as _stored
-from .._base import bool as _truth, int64 as _int64
+from .._base import bool as _truth, int64 as _int64, whole as _whole
 from .._errors import ShapeError as _ShapeError
 from .shapes import ravel
 
@@ -106,7 +106,7 @@ def kron(a: Like, b: Like) -> _Array:
 
 def cross(a: Like, b: Like, axis: int = -1) -> _Array:
     """The vector products of vectors of three along an axis."""
-    a, b = (_f.moveaxis(_array(v), _f._whole(axis, "cross"), -1) for v in (a, b))
+    a, b = (_f.moveaxis(_array(v), _whole(axis, "cross: the axis"), -1) for v in (a, b))
     if a.shape[-1] != 3 or b.shape[-1] != 3:
         raise ValueError(f"cross: vectors of three elements are needed, not of {a.shape[-1]} and {b.shape[-1]}")
     (a0, a1, a2), (b0, b1, b2) = ([v[..., i] for i in range(3)] for v in (a, b))

@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, float64 as _float64, real as _real, uint8 as _uint8
+from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, float64 as _float64, real as _real, uint8 as _uint8, whole as _whole
 from .._errors import ShapeError as _ShapeError
 from .._ufunc import array_of as _array, operand_of as _operand
 from .._store import stored as _stored
@@ -168,7 +168,7 @@ def any(a: Like, axis: Axes = None, out: Any = None, keepdims: builtins.bool = F
     return _over(a, where, 0).any(axis, out, keepdims)
 
 
-def _whole(a):
+def _numbers(a):
     a = _array(a)
     return _core.cast(a, _uint8) if a.dtype is _truth else a
 
@@ -222,14 +222,14 @@ def nanmin(a: Like, axis: Axes = None, out: Any = None, keepdims: builtins.bool 
 
 def argmax(a: Like, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """The place of the largest element: the first of equal ones; NaN wins."""
-    axis = axis if axis is None else _f._whole(axis, "argmax")
-    return _stored(_f.argmax(_whole(a), axis=axis, keepdims=keepdims), out, "argmax")
+    axis = axis if axis is None else _whole(axis, "argmax: the axis")
+    return _stored(_f.argmax(_numbers(a), axis=axis, keepdims=keepdims), out, "argmax")
 
 
 def argmin(a: Like, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """The place of the smallest element: the first of equal ones; NaN wins."""
-    axis = axis if axis is None else _f._whole(axis, "argmin")
-    return _stored(_f.argmin(_whole(a), axis=axis, keepdims=keepdims), out, "argmin")
+    axis = axis if axis is None else _whole(axis, "argmin: the axis")
+    return _stored(_f.argmin(_numbers(a), axis=axis, keepdims=keepdims), out, "argmin")
 
 
 def count_nonzero(a: Like, axis: Axes = None, *, keepdims: builtins.bool = False) -> _Array:
