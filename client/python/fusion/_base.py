@@ -103,17 +103,25 @@ def number(v: Any) -> Any:
     return v.item() if hasattr(v, "__array_interface__") and not v.ndim else v
 
 
+def shown(value: Any) -> str:
+    """An argument as a few words, whatever its own are; of an array nothing that would have to be waited for."""
+    if isinstance(value, _core.Array):
+        return f"an array of shape {value.shape}"
+    import reprlib
+    return reprlib.repr(value).replace("\n", " ")
+
+
 def whole(v: Any, name: str) -> int:
     """The integer that an argument of this name is."""
     if isinstance(v, type) or not hasattr(v, "__index__"):
-        raise TypeError(f"{name} is {v!r}, not an integer")
+        raise TypeError(f"{name} is {shown(v)}, not an integer")
     return operator.index(v)
 
 
 def real(v: Any, name: str) -> float:
     """The number that an argument of this name is. Python would read one from a text."""
     if isinstance(v, (str, bytes, bytearray, type)) or not (hasattr(v, "__float__") or hasattr(v, "__index__")):
-        raise TypeError(f"{name} is {v!r}, not a number")
+        raise TypeError(f"{name} is {shown(v)}, not a number")
     return float(v)
 
 

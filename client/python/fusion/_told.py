@@ -10,7 +10,7 @@ import operator
 import re
 
 from . import _core
-from ._base import Device, as_dtype
+from ._base import Device, as_dtype, shown
 from ._errors import FusionError
 
 TYPE_CHECKING = False
@@ -188,11 +188,3 @@ def _no_array(value, name):
     except _REFUSALS as e:
         return f"{name} is {shown(value)}: " + re.sub(r"^asarray: (obj, of \w+, is |obj has |obj is \S+: )?| \(at [^()]*:\d+\)$", "", str(e))
     return None
-
-
-def shown(value: Any) -> str:
-    """An argument as a few words."""
-    if _array(value):
-        return f"an array of shape {value.shape}"
-    import reprlib
-    return reprlib.repr(value).replace("\n", " ")

@@ -323,3 +323,15 @@ def test_an_axis_is_what_is_an_index():
         assert xp.sum(x, axis=axis).tolist() == [3, 7]
     assert xp.vecdot(x, x, axis=xp.asarray(-1)).tolist() == [5, 25]
     assert xp.concat([x, x], axis=One()).shape == (2, 4) and xp.expand_dims(x, axis=One()).shape == (2, 1, 2)
+
+
+def test_what_cannot_be_shown_is_refused_all_the_same():
+    class Mute:
+        def __repr__(self):
+            raise RuntimeError("mute")
+
+    for call in (lambda: xp.sum(xp.ones(3), axis=Mute()), lambda: xp.eye(Mute()), lambda: fnp.round(xp.ones(3), Mute())):
+        with pytest.raises(TypeError, match="Mute instance"):
+            call()
+    with pytest.raises(TypeError, match=r"eye: n_rows is an array of shape \(3,\)"):
+        xp.eye(xp.ones(3))

@@ -5,10 +5,9 @@ import builtins
 
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, int64, whole as _whole
+from .._base import as_dtype as _as_dtype, int64, shown as _shown, whole as _whole
 from .._errors import ShapeError as _ShapeError
 from .._einsum import diagonals as _diagonals
-from .._told import shown as _shown
 from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
 
