@@ -279,8 +279,6 @@ def _triangle(name, x, k):
 
 def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """Of n vectors the n arrays of their coordinates."""
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
     if any(_array(a, "meshgrid").ndim > 1 for a in arrays):
         raise ValueError("meshgrid: the arrays are vectors")
     if len({a.dtype for a in arrays}) > 1:
@@ -292,6 +290,8 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
 
 def _apart(arrays, indexing):
     """Each of the vectors along an axis of its own."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is {indexing!r}, neither 'xy' nor 'ij'")
     place = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
         place[0], place[1] = 1, 0

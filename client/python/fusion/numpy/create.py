@@ -165,8 +165,6 @@ def _rows(m):
 
 def meshgrid(*xi: Like, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True) -> tuple[_Array, ...]:
     """Of n vectors the n arrays of their coordinates; sparse: before they are broadcast."""
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing is {indexing!r}, neither 'xy' nor 'ij'")
     xi = tuple(_c._apart(tuple(_core.reshape(a, (a.size,)) for a in map(_array, xi)), indexing))
     if sparse:
         return xi
