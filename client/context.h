@@ -59,6 +59,7 @@ struct fusion_context {
 	struct slots *slots;             /* handles: see handle.h */
 	struct repeats repeats;          /* batches that may have to be sent twice */
 	struct sent *sent;         /* places of operations on the way: see sent.h */
+	struct failure last_failure;     /* of values, where there is no memory for one of their own */
 	struct fault deferred;           /* found later, of no array anybody waited for; code 0: none */
 
 	struct rule *rules;              /* of gradients: see rule.h */

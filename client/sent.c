@@ -109,11 +109,11 @@ static void op_fail(struct fusion_context *c, const struct sent_batch *b, const 
 }
 
 static void ops_fail(struct fusion_context *c, const struct sent_batch *b, const struct fault *f) {
-	struct failure *failure = failure_new(f);
+	struct failure *failure = failure_new(c, f);
 
-	for (uint32_t i = 0; failure && i < b->count; i++)
+	for (uint32_t i = 0; i < b->count; i++)
 		op_fail(c, b, &b->ops[i], failure);
-	failure_drop(failure);
+	failure_drop(c, failure);
 }
 
 void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f) {
@@ -172,10 +172,9 @@ static void fault_found(struct fusion_context *c, uint64_t seq, int64_t node, st
 		ops_fail(c, b, f);
 		return;
 	}
-	failure = failure_new(f);
-	if (failure)
-		op_fail(c, b, o, failure);
-	failure_drop(failure);
+	failure = failure_new(c, f);
+	op_fail(c, b, o, failure);
+	failure_drop(c, failure);
 }
 
 static int read_fault(struct fusion_context *c, struct wire_cursor *list, struct fault *f) {

@@ -277,10 +277,9 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 	place_append(f, q->value->place);
 	if (fault_passes(q->value, f))
 		return;
-	failure = failure_new(f);
-	if (failure)
-		value_fail(c, q->value, failure);
-	failure_drop(failure);
+	failure = failure_new(c, f);
+	value_fail(c, q->value, failure);
+	failure_drop(c, failure);
 }
 
 /* The request was refused: gives the fault a place and fails the arrays that depend on it. */

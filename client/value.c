@@ -74,18 +74,22 @@ struct value *value_new(
 	return v;
 }
 
-struct failure *failure_new(const struct fault *f) {
+struct failure *failure_new(struct fusion_context *c, const struct fault *f) {
 	struct failure *failure = malloc(sizeof *failure);
 
-	if (failure)
+	if (failure) {
 		*failure = (struct failure){ .references = 1, .fault = *f };
-	return failure;
+		return failure;
+	}
+	if (!c->last_failure.references)
+		c->last_failure.fault = *f;
+	c->last_failure.references++;
+	return &c->last_failure;
 }
 
-struct failure *failure_drop(struct failure *failure) {
-	if (failure && !--failure->references)
+void failure_drop(struct fusion_context *c, struct failure *failure) {
+	if (failure && !--failure->references && failure != &c->last_failure)
 		free(failure);
-	return NULL;
 }
 
 static void unlink_pending(struct fusion_context *c, struct value *v) {
@@ -123,7 +127,7 @@ static void value_leave(struct fusion_context *c, struct value *v) {
 static void value_free(struct fusion_context *c, struct value *v) {
 	if (v->attr)
 		slab_give(&c->attrs, v->attr);
-	failure_drop(v->failure);
+	failure_drop(c, v->failure);
 	slab_give(&c->values, v);
 }
 
@@ -223,8 +227,7 @@ void value_lose(struct fusion_context *c, struct value *v, const struct fault *w
 	place_append(&f, v->place);
 	if (!c->deferred.code)
 		c->deferred = f;
-	failure = failure_new(&f);
-	if (failure)
-		value_fail(c, v, failure);
-	failure_drop(failure);
+	failure = failure_new(c, &f);
+	value_fail(c, v, failure);
+	failure_drop(c, failure);
 }

@@ -141,8 +141,9 @@ void value_fail(struct fusion_context *c, struct value *v, struct failure *failu
 /* The same with the name of its operation and its place before and behind `why`, which the next call that waits for all tells, too. */
 void value_lose(struct fusion_context *c, struct value *v, const struct fault *why);
 
-struct failure *failure_new(const struct fault *f);      /* one reference; NULL: no memory */
-struct failure *failure_drop(struct failure *failure);   /* returns NULL; NULL is allowed */
+/* One reference. Never NULL: where there is no memory it is the context's own, which says the first thing that there was none for. */
+struct failure *failure_new(struct fusion_context *c, const struct fault *f);
+void failure_drop(struct fusion_context *c, struct failure *failure);   /* NULL is allowed */
 
 /* An array of a value, with one reference, in the thread's innermost scope of this context. */
 struct fusion_array *array_make(struct fusion_context *c, struct value *v, const struct tensor_type *type);
