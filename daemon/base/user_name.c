@@ -19,3 +19,9 @@ char *user_name(uid_t uid, char text[static USER_NAME]) {
 		fclose(file);
 	return text;
 }
+
+int user_refuse(const char *admins, const char *what, struct fault *f) {
+	if (!*admins)
+		return fault_set(f, FAULT_PERMISSION, "only root and the daemon's user may %s (the setting door.admins names no group)", what);
+	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s", admins, what);
+}

@@ -105,10 +105,7 @@ bool client_governs(const struct client *c) {
 }
 
 int client_needs_rights(const struct client *c, const char *what, struct fault *f) {
-	if (client_governs(c))
-		return 0;
-	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s",
-		*c->supervisor->config.door_admins ? c->supervisor->config.door_admins : "(none)", what);
+	return client_governs(c) ? 0 : user_refuse(c->supervisor->config.door_admins, what, f);
 }
 
 /* The log, and the victim: it is the last that it hears of the door, and reads it when it finds that closed. */

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/base/user_name.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/capture.h"
 #include "daemon/serve/flight.h"
@@ -301,13 +302,7 @@ bool session_governs(const struct session *s) {
 }
 
 int session_needs_rights(const struct session *s, const char *what, struct fault *f) {
-	const char *admins = s->server->config.door_admins;
-
-	if (session_governs(s))
-		return 0;
-	if (!*admins)
-		return fault_set(f, FAULT_PERMISSION, "only root and the daemon's user may %s (the setting door.admins names no group)", what);
-	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s", admins, what);
+	return session_governs(s) ? 0 : user_refuse(s->server->config.door_admins, what, f);
 }
 
 bool session_may_see(const struct session *s, uid_t uid) {
