@@ -772,7 +772,6 @@ static char *read_stream(FILE *file, const char **whyp) {
 	char *source = NULL;
 
 	errno = 0;
-
 	while (got && length < FILE_BYTES) {
 		char *more = realloc(source, length + FILE_CHUNK + 1);
 

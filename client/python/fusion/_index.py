@@ -31,8 +31,9 @@ _REFUSALS = (TypeError, ValueError, IndexError, OverflowError)
 
 def _begin(e, what):
     """What is refused deep within is told as what the program did."""
+    from ._told import is_ours
     text = str(e)
-    if not text.startswith(("index", "assignment")):
+    if is_ours(e) and not text.startswith(("index", "assignment")):
         e.args = (f"{what}: " + re.sub(r"^asarray: (obj, |obj )?", "", text),)
 
 

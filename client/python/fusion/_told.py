@@ -54,7 +54,7 @@ def told_all(names: Any, space: Any, module: str) -> None:
 
 def tell(e: BaseException, function: Callable[..., Any], name: str, args: Any, named: Any) -> None:
     """Changes what the refusal of a call says; raises another one where its class is none that programs expect."""
-    if not _is_ours(e):
+    if not is_ours(e):
         return
     text = str(e)
     begins = re.match(re.escape(name) + r"\b", text)
@@ -73,7 +73,7 @@ def tell(e: BaseException, function: Callable[..., Any], name: str, args: Any, n
     e.args = (text,)
 
 
-def _is_ours(e):
+def is_ours(e):
     """Was it raised by this package, not within a function of the program's that it called?"""
     at = e.__traceback__
     while at and at.tb_frame.f_code.co_filename.startswith(_HERE):

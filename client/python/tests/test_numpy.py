@@ -257,3 +257,9 @@ def test_sums_at_places_beyond_an_axis_are_none():
 def test_an_element_is_had_by_its_place():
     m = fnp.array([[1, 2], [3, 4]])
     assert [m.item(1), m.item(-1), m.item(1, 0), m.item((0, 1)), fnp.array([[5]]).item(), m[0].item(1), m[1, 1].item()] == [2, 4, 3, 2, 5, 2, 4]
+
+
+def test_hundredths_are_as_exact_as_shares():
+    x = numpy.arange(1000001.0)
+    with fusion.config(default_real="float32"):
+        assert float(fnp.percentile(x, 99.9)) == numpy.percentile(x, 99.9)

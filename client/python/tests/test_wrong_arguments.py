@@ -325,6 +325,16 @@ def test_an_axis_is_what_is_an_index():
     assert xp.concat([x, x], axis=One()).shape == (2, 4) and xp.expand_dims(x, axis=One()).shape == (2, 1, 2)
 
 
+def test_what_a_program_s_own_index_says_is_not_changed():
+    class Mine:
+        def __index__(self):
+            raise ValueError("mine")
+
+    for use in (lambda: xp.ones(3)[Mine()], lambda: xp.ones(3).__setitem__(Mine(), 1), lambda: xp.sum(xp.ones(3), axis=Mine())):
+        with pytest.raises(ValueError, match="^mine$"):
+            use()
+
+
 def test_what_cannot_be_shown_is_refused_all_the_same():
     class Mute:
         def __repr__(self):

@@ -251,12 +251,12 @@ def cumprod(a: Like, axis: int | None = None, dtype: Type = None, out: Any = Non
 
 def quantile(a: Like, q: Like, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """What the share q of the elements over the axes is at most, between neighbours in a straight line. NaN wins."""
-    return _quantile(a, q, axis, out, keepdims, False)
+    return _quantile(a, *_shares(q), axis, out, keepdims)
 
 
-def _quantile(a, q, axis, out, keepdims, middle):
-    given, shape, q = _array(a).dtype, *_shares(q)
-    a = _as_real(a, None)
+def _quantile(a, shape, q, axis, out, keepdims, middle=False):
+    """Of shares in a list, in that shape."""
+    given, a = _array(a).dtype, _as_real(a, None)
     axes = _f._axes(axis, a.ndim, "quantile")
     rest = [d for d in range(a.ndim) if d not in axes]
     count = _math.prod(a.shape[d] for d in axes)
@@ -300,12 +300,12 @@ def _at_share(ordered, count, share, middle):
 def percentile(a: Like, q: Like, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """quantile() by hundredths."""
     shape, q = _shares(q)
-    return _quantile(a, _core.reshape(_c.asarray([p / 100 for p in q]), shape), axis, out, keepdims, False)
+    return _quantile(a, shape, [p / 100 for p in q], axis, out, keepdims)
 
 
 def median(a: Like, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """The one in the middle of the elements over the axes, or the mean of the two there."""
-    return _quantile(a, 0.5, axis, out, keepdims, True)
+    return _quantile(a, (), [0.5], axis, out, keepdims, middle=True)
 
 
 def _joined(m, y, rowvar):

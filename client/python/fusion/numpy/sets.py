@@ -63,6 +63,10 @@ def setxor1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False) -> _Arr
 def intersect1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
     """The values that both have, ascending, each once; where asked for, their first places in both. Waits."""
     ar1, ar2 = _array(ar1), _array(ar2)
+    if return_indices and not assume_unique:
+        first, second = unique_all(ar1), unique_all(ar2)
+        made, *places = intersect1d(first.values, second.values, True, True)
+        return made, *(_core.take(u.indices, p, 0) for u, p in zip((first, second), places))
     both, place, same = _in_order(ar1, ar2, assume_unique)
     if not both.size:
         return (both, place, place) if return_indices else both
@@ -70,8 +74,4 @@ def intersect1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False, retu
     made = _core.take(both, one, 0)
     if not return_indices:
         return made
-    n = ar1.size if assume_unique else unique(ar1).size
-    places = [_core.take(place, one, 0), _core.sub(_core.take(place, _core.add(one, 1), 0), n)]
-    if not assume_unique:
-        places = [_core.take(unique_all(a).indices, p, 0) for a, p in zip((ar1, ar2), places)]
-    return made, *places
+    return made, _core.take(place, one, 0), _core.sub(_core.take(place, _core.add(one, 1), 0), ar1.size)
